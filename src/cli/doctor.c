@@ -399,7 +399,8 @@ static void check_instances(struct doctor *d, struct json doc)
                   STR_FMT(name), parked, STR_FMT(name), STR_FMT(name));
         if (waiting > 0 && cli_bool(it.value, "gone"))
             check_left_mail(d, it.value, waiting);
-        else if (waiting > 0 && !str_eq(state, STR("live")) && !cli_bool(it.value, "wakeUrlRegistered"))
+        else if (waiting > 0 && !str_eq(state, STR("live")) &&
+                 !cli_bool(it.value, "wakeUrlRegistered"))
             found(d, WARN, "mailbox",
                   "%.*s: %lld %s, its gateway %s, and no wake URL is set. Start the gateway, or "
                   "set a wake URL with: bellhop gateway set",

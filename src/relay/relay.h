@@ -232,7 +232,7 @@ struct instance_view { /* strs and strings borrowed until the next call into the
     int64_t oldest_ms, last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     int64_t asleep_since_ms, last_poke_ms;                /* wall; 0: awake, never */
     bool wake_url;
-    bool gone; /* it had gateways, and all of them are revoked */
+    bool gone;                              /* it had gateways, and all of them are revoked */
     const char *last_poke_problem;          /* NULL: fine or never */
     const char *display_name;               /* NULL: none */
     const struct gate_allowance *allowance; /* NULL: none */

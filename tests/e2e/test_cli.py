@@ -141,7 +141,8 @@ def test_routes_come_and_go(bellhop):
     bellhop.cli("route", "add", *route)
     bellhop.cli("route", "add", *route)
     assert json.loads(bellhop.cli("route", "list", "--json").stdout) == [
-        {"platform": "web", "key": "attic", "tenant": "t", "instance": "i", "open": True, "origin": "operator"}]
+        {"platform": "web", "key": "attic", "tenant": "t", "instance": "i", "open": True, "leads": True,
+         "origin": "operator"}]
     bellhop.cli("route", "remove", *route)
     assert json.loads(bellhop.cli("route", "list", "--json").stdout) == []
     done = bellhop.cli("route", "remove", *route, check=False)

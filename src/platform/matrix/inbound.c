@@ -19,7 +19,9 @@
  *
  * The first sync ever only tells where rooms are: old messages stay unanswered.  In a room that
  * the bot has just joined, events count from its invitation on, so a gap there is read from the
- * `since` of the sync that told the invitation. */
+ * `since` of the sync that told the invitation.
+ *
+ * Long because syncs and transactions are one machine: batch, queue and gap end each other. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
