@@ -261,6 +261,20 @@ def test_long_texts_arrive_in_one_piece(net, rigs):
     assert "too long" in r.say("\n".join("x" for _ in range(200)))["error"]
 
 
+def test_the_network_hears_of_no_id_that_it_did_not_give(make_sim, rigs):
+    sim = make_sim(always_on=("desk",))
+    r = rigs(sim)
+    alice = r.person("alice")
+    sim.no_ids = True
+    alice.say("#lobby", "a question")
+    ev = r.hear("a question")
+    sim.no_ids = False
+    refused = r.act(op="react", chat_id="#lobby@net", message_id=ev["message_id"], emoji="👍")
+    assert "no id on the network" in refused["error"]
+    assert r.say("an answer", reply_to=ev["message_id"])["success"]
+    assert not {"+reply", "+draft/reply"} & set(alice.hear("an answer").tags)
+
+
 def test_replies_reactions_and_typing(net, rigs):
     r = rigs(net, more=SASL + "    reactions: true\n")
     alice = r.person("alice")

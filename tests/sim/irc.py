@@ -149,7 +149,7 @@ class IrcSim:
         self.clients, self.channels, self.history, self.bans, self.about = {}, {}, {}, {}, {}
         self.violations, self.troubles, self.seen, self.killed = [], [], [], 0
         self.n, self.clock, self.batches, self.deaf = 0, 0.0, 0, False
-        self.no_history_before = 0.0
+        self.no_history_before, self.no_ids = 0.0, False
         self.loop = asyncio.new_event_loop()
         ready = threading.Event()
         threading.Thread(target=self._serve, args=(ready, tls), daemon=True).start()
@@ -554,7 +554,7 @@ class IrcSim:
 
     def show(self, to, m, nested=None, label=None, context=False):
         """Message @m as @to gets it."""
-        tags = {"msgid": m.msgid, "time": stamp(m.at)}
+        tags = {"time": stamp(m.at)} if self.no_ids else {"msgid": m.msgid, "time": stamp(m.at)}
         if context:
             tags["draft/chathistory-context"] = ""
         if not to.has("server-time"):

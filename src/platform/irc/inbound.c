@@ -282,6 +282,15 @@ static struct str make_id(struct irc *i, const struct irc_line *l, bool past, ch
     return str_of(ret);
 }
 
+bool irc_in_made(struct str id)
+{
+    bool made = id.n == 17 && (id.p[0] == 'h' || id.p[0] == 'n');
+
+    for (size_t k = 1; made && k < id.n; k++)
+        made = hex_value(id.p[k]) >= 0;
+    return made;
+}
+
 static void overflow(struct irc *i, struct irc_chat *c)
 {
     if (i->n.dropped++ % 1000 == 0)

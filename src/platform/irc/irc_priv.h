@@ -188,6 +188,8 @@ void irc_in_line(struct irc *i, const struct irc_line *l); /* PRIVMSG, TAGMSG, R
 void irc_in_lost(struct irc *i);                           /* the connection ended */
 /* Adds a message to its chat.  @past: it comes from the history.  False: it is not for an agent. */
 bool irc_in_take(struct irc *i, const struct irc_line *l, bool past);
+bool irc_in_made(
+    struct str id); /* has the form of an id that bellhop gives where a msgid is missing */
 void irc_in_filled(struct irc *i, struct irc_chat *c); /* its history is read */
 void irc_in_drop_later(struct irc *i, struct irc_chat *c);
 struct irc_chat *irc_chat_use(struct irc *i, struct str target); /* folded */

@@ -629,7 +629,9 @@ static struct irc_send *send_new(struct irc *i, struct str target)
 /* An id that bellhop made for a message without one says nothing to the server. */
 static char *msgid_or_null(struct str id)
 {
-    return id.n > 0 && id.n <= IRC_MSGID_MAX && str_find(id, ' ') < 0 ? str_dup(id) : NULL;
+    return id.n > 0 && id.n <= IRC_MSGID_MAX && str_find(id, ' ') < 0 && !irc_in_made(id)
+               ? str_dup(id)
+               : NULL;
 }
 
 static void say(struct irc *i, struct action_id id, const struct action_from *from,
@@ -654,8 +656,14 @@ static void react(struct irc *i, struct action_id id, const struct action_from *
         host_fail(i->base.host, id, "a reaction needs message_id and emoji");
         return;
     }
+    char *msgid = msgid_or_null(a->message_id);
+    if (msgid == NULL) {
+        host_fail(i->base.host, id,
+                  "this message has no id on the network, so nobody can react to it");
+        return;
+    }
     x = send_new(i, target);
-    x->reply = str_dup(a->message_id);
+    x->reply = msgid;
     x->emoji = str_dup(a->emoji);
     x->removes = a->remove;
     sender_act(i->base.sender, &x->out,
