@@ -115,6 +115,21 @@ static void on_rows(struct store_op *op, enum bh_err err)
     pending_end(&l->pending);
 }
 
+/* The first row of that second or later: rows lie in the order of their arrival. */
+static uint32_t first_since(const struct mailbox *mb, int64_t at_s)
+{
+    uint32_t low = 0, high = mb->n;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (mailbox_at(mb, middle)->at_s < at_s)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static bool look_for(struct instance *i, struct hash128 key, int64_t at_ms, const struct event *ev,
                      struct accept *a)
 {
@@ -122,12 +137,11 @@ static bool look_for(struct instance *i, struct hash128 key, int64_t at_ms, cons
     size_t n = 0;
     int64_t first_s = at_ms / 1000 - OLDER_S, last_s = at_ms / 1000 + 1;
 
-    for (uint32_t at = 0; at < i->mb.n && n < MOST_ROWS; at++) {
+    for (uint32_t at = first_since(&i->mb, first_s); at < i->mb.n && n < MOST_ROWS; at++) {
         const struct slot *slot = mailbox_at(&i->mb, at);
         if (slot->at_s > last_s)
             break;
-        if (slot->at_s >= first_s && slot->d == NULL && (slot->flags & SLOT_GONE) == 0 &&
-            is_unsent(i, slot))
+        if (slot->d == NULL && (slot->flags & SLOT_GONE) == 0 && is_unsent(i, slot))
             ids[n++] = slot->id;
     }
     if (n == 0)
