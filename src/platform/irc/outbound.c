@@ -478,6 +478,8 @@ static int64_t wait_ms(struct platform *p, struct outgoing *o)
     return turn_ms(i, lru_find(&i->in.chats, str_of(x->target)));
 }
 
+#define NO_REACTIONS "this IRC server has no reactions"
+
 static void write_part(struct platform *p, struct outgoing *o, struct sender_request *q,
                        struct sender_verdict *v)
 {
@@ -490,7 +492,7 @@ static void write_part(struct platform *p, struct outgoing *o, struct sender_req
         return;
     }
     if (x->text == NULL && !irc_may_tag(i, STR("draft/react"))) {
-        sender_say(v, SENDER_REFUSED, "this IRC server has no reactions");
+        sender_say(v, SENDER_REFUSED, NO_REACTIONS);
         return;
     }
     enum irc_holder holder = irc_holder(i, lru_find(&i->in.chats, str_of(x->target)));
@@ -659,7 +661,9 @@ static void react(struct irc *i, struct action_id id, const struct action_from *
     char *msgid = msgid_or_null(a->message_id);
     if (msgid == NULL) {
         host_fail(i->base.host, id,
-                  "this message has no id on the network, so nobody can react to it");
+                  i->live && !irc_may_tag(i, STR("draft/react"))
+                      ? NO_REACTIONS
+                      : "this message has no id on the network, so nobody can react to it");
         return;
     }
     x = send_new(i, target);

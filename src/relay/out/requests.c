@@ -33,7 +33,6 @@ struct request {
     char *held; /* owned; the result frame of an orphan, see give(); NULL: none */
     size_t held_n;
     uint32_t given_to, given_ping; /* the session that was sent @held, and a ping behind it */
-    bool is_read;                  /* that session has answered the ping */
     char *asked;                   /* owned; the chat id of a get_chat_info; else NULL */
     struct noted *noted;           /* owned; NULL: the outlet tells the journal, or nobody does */
     size_t result_at, result_n;    /* its frame in requests->results, while told */
@@ -289,8 +288,8 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
     tell(q, req, result);
 }
 
-/* Sends @s the result of an action whose own socket is gone.  The result is kept until its
- * deadline, because the gateway may have repeated the action before it read this. */
+/* Sends @s the result of an action whose own socket is gone.  The result is kept until @s has read
+ * it, because the gateway may have repeated the action before. */
 static void give(struct session *s, struct request *req)
 {
     send_result(s, str_make(req->id, req->id_n), str_make(req->held, req->held_n));
@@ -306,9 +305,10 @@ static void give(struct session *s, struct request *req)
 
 void requests_read(struct session *s)
 {
-    for (struct list *it = s->inst->orphans.next; it != &s->inst->orphans; it = it->next) {
+    list_each (&s->inst->orphans, it, nxt) {
         struct request *req = list_entry(it, struct request, owner);
-        req->is_read |= req->given_to == s->number && req->given_ping <= s->pong_no;
+        if (req->given_to == s->number && req->given_ping <= s->pong_no)
+            request_free(s->inst->relay->requests, req);
     }
 }
 
@@ -373,7 +373,7 @@ void requests_adopt(struct session *s)
 {
     list_each (&s->inst->orphans, it, nxt) {
         struct request *req = list_entry(it, struct request, owner);
-        if (req->held != NULL && !req->is_read && req->given_to != s->number)
+        if (req->held != NULL && req->given_to != s->number)
             give(s, req);
     }
 }
@@ -559,12 +559,11 @@ static void answer_again(struct session *s, struct request *old, struct str id)
     send_result(s, id, buf_str(&again));
 }
 
-static struct request *find_said(struct list *requests, struct str id, struct hash128 said)
+static struct request *find_said(struct list *requests, struct hash128 said)
 {
     list_each (requests, it, nxt) {
         struct request *req = list_entry(it, struct request, owner);
-        if (req->said.hi == said.hi && req->said.lo == said.lo &&
-            (!req->is_read || str_eq(str_make(req->id, req->id_n), id)))
+        if (req->said.hi == said.hi && req->said.lo == said.lo)
             return req;
     }
     return NULL;
@@ -572,23 +571,23 @@ static struct request *find_said(struct list *requests, struct str id, struct ha
 
 /* What @s says again: an action of a socket that has closed, or that its gateway has replaced with
  * @s, because it is lost and we do not know yet. */
-static struct request *find_repeated(struct session *s, struct str id, struct hash128 said)
+static struct request *find_repeated(struct session *s, struct hash128 said)
 {
     struct instance *i = s->inst;
-    struct request *req = find_said(&i->orphans, id, said);
+    struct request *req = find_said(&i->orphans, said);
 
     for (struct list *it = i->sessions.next; it != &i->sessions && req == NULL; it = it->next) {
         struct session *old = list_entry(it, struct session, by_inst);
         if (old->state == SESSION_OLD && old->gw == s->gw && old->number < s->number)
-            req = find_said(&old->requests, id, said);
+            req = find_said(&old->requests, said);
     }
     return req;
 }
 
 /* Makes actions idempotent for a gateway that repeats one after a lost socket or a restart.  Until
- * the gateway has read the result of the first, that is the result of the new request too; under
- * the same id also later.  If an earlier process did not finish the first, the new request gets an
- * error.  True: a repetition, which must not be performed. */
+ * the gateway has read the result of the first, that is the result of the new request too.  If an
+ * earlier process did not finish the first, the new request gets an error.  True: a repetition,
+ * which must not be performed. */
 static bool is_said_again(struct session *s, struct str id, struct hash128 said)
 {
     struct requests *q = s->inst->relay->requests;
@@ -607,7 +606,7 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
     const struct instance *i = s->inst;
     if (list_is_empty(&i->orphans) && i->sessions.next == i->sessions.prev)
         return false; /* nearly always: there is no other socket, and was none lately */
-    struct request *old = find_repeated(s, id, said);
+    struct request *old = find_repeated(s, said);
     if (old == NULL)
         return false;
     if (is_decided(old)) {
