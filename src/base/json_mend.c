@@ -18,16 +18,23 @@ static int unit_at(struct str s, size_t at)
     return unit;
 }
 
-/* False: there is no half. */
+/* False: there is no half.  What has no backslash is copied in one piece, because anybody may send
+ * a long line that is no JSON. */
 static bool mend(struct str rest, struct buf *out)
 {
     bool any = false;
 
     for (size_t n; rest.n > 0; rest = str_skip(rest, n)) {
+        ptrdiff_t escape = str_find(rest, '\\');
+        if (escape != 0) {
+            n = escape > 0 ? (size_t)escape : rest.n;
+            buf_add_str(out, str_make(rest.p, n));
+            continue;
+        }
         int unit = unit_at(rest, 0), next = unit_at(rest, 6);
         bool half = unit >= 0xd800 && unit < 0xe000;
         bool pair = half && unit < 0xdc00 && next >= 0xdc00 && next < 0xe000;
-        n = pair ? 12 : unit >= 0 ? 6 : rest.p[0] == '\\' && rest.n > 1 ? 2 : 1;
+        n = pair ? 12 : unit >= 0 ? 6 : rest.n > 1 ? 2 : 1;
         any |= half && !pair;
         buf_add_str(out, half && !pair ? STR("\\ufffd") : str_make(rest.p, n));
     }
